@@ -56,20 +56,23 @@ def verify(folder: Path, images: Floats, labels: npt.NDArray[np.integer], keras_
                 logits, classes = session.run(fetches, {feed: batch})
             except (RuntimeError, ValueError, tf.errors.OpError) as problem:
                 raise ExportError(f"the export loads and can't be run by a session: {_first_line(problem)}") from problem
+            if len(logits) != len(batch) or len(classes) != len(batch):
+                raise ExportError(f"the export answers {len(batch)} images with {len(logits)} rows of logits and {len(classes)} labels")
             return logits, classes
 
+        # Before all comparisons: random answers fail those as well, and this names the cause.
+        repeats = [score(images[:7])[0] for _ in range(_REPEATS)]
+        if any(not np.array_equal(repeats[0], repeat, equal_nan=True) for repeat in repeats):
+            raise ExportError(f"{_REPEATS} repeats of one request differ: dropout or another random operation is active")
         parts = [score(images[i : i + _BATCH]) for i in range(0, len(images), _BATCH)]
         logits, classes = (np.concatenate(column) for column in zip(*parts, strict=True))
         _same_answers(logits, classes, keras_logits)
         for size in (1, 7):
             small, small_classes = score(images[:size])
-            if len(small) != size or not np.allclose(small, logits[:size], rtol=0, atol=LOGITS_TOLERANCE):
+            if not np.allclose(small, logits[:size], rtol=0, atol=LOGITS_TOLERANCE):
                 raise ExportError(f"a batch of {size} is answered otherwise than the same images in a large batch")
             if not np.array_equal(small_classes, classes[:size]):
                 raise ExportError(f"a batch of {size} gets other labels than the same images in a large batch")
-        repeats = [score(images[:7])[0] for _ in range(_REPEATS)]
-        if any(not np.array_equal(repeats[0], repeat) for repeat in repeats):
-            raise ExportError(f"{_REPEATS} repeats of one request differ: dropout or another random operation is active")
     return Verified(int((classes == labels).sum()) / len(labels), float(np.abs(logits - keras_logits).max()))
 
 
@@ -102,4 +105,5 @@ def _same_answers(logits: Floats, classes: npt.NDArray[np.int64], keras_logits: 
 
 
 def _first_line(problem: BaseException) -> str:
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
+    lines = str(problem).removeprefix("Graph execution error:").strip().splitlines()  # a heading of TensorFlow's, the cause is below it
+    return (lines or [type(problem).__name__])[0][:300]

@@ -53,11 +53,3 @@ def _claim(content: Path, model_folder: Path) -> Path:
                 if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
         number += 1
-
-
-def newest(model_folder: Path) -> Path:
-    """The folder of the highest version. Raises ExportError if there is none."""
-    numbers = versions(model_folder)
-    if not numbers:
-        raise ExportError(f"no exported version in {model_folder}: run 'make export' (or 'python -m export') first")
-    return model_folder / str(numbers[-1])

@@ -33,9 +33,10 @@ def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
             quota, period = (root / "cpu.max").read_text().split()
         else:
             quota, period = ((root / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-        return None if quota.strip() in ("max", "-1") else int(quota) / int(period)
+        cpus = 0 if quota.strip() in ("max", "-1") else int(quota) / int(period)
     except (OSError, ValueError, ZeroDivisionError):
         return None
+    return cpus if cpus > 0 else None
 
 
 def _memory_bytes() -> int:

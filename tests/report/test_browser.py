@@ -121,7 +121,7 @@ def test_the_dark_scheme_colours_page_and_plots_and_follows_a_change(browser: An
         assert tab.evaluate(page_colour) > 0.9
         assert tab.evaluate(text_colour) < 0.5
         tab.emulate_media(color_scheme="dark")
-        assert tab.evaluate(page_colour) < 0.15
+        tab.wait_for_function(f"{page_colour} < 0.15")
         tab.wait_for_function(f"{text_colour} > 0.5")
 
 
