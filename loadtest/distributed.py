@@ -100,6 +100,8 @@ class Distributed:
     # The users' side
 
     def _prepare(self) -> Work:
+        if self.is_worker:
+            self.refusal = None  # that of an earlier test; without a master `_begin` has seen to it
         if self.refusal is not None:
             raise LoadError(self.refusal)
         settings = self.settings()
