@@ -16,6 +16,9 @@ from serving.errors import ServingError
 from train.environment import usable_threads
 from train.files import replacing
 
+_LOOK_AROUND_S = 0.2
+"""A signal that the system hands to another thread doesn't end the main thread's wait, and only the main thread can act on it."""
+
 
 def arguments() -> argparse.ArgumentParser:
     """The command line. Flags that TensorFlow Serving has too are spelt as there."""
@@ -84,7 +87,8 @@ def serve(options: argparse.Namespace, flags: list[str], stop: threading.Event) 
         print(f"serving: embedded server ready: gRPC {endpoint.address}, REST {endpoint.rest_address or 'off'}; {names}", flush=True)
         if options.stop_with_stdin:
             threading.Thread(target=_stop_at_end_of_stdin, args=(stop,), daemon=True).start()
-        stop.wait()
+        while not stop.wait(_LOOK_AROUND_S):
+            pass
         print("serving: stopping", flush=True)
     finally:
         server.stop(options.grace)

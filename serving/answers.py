@@ -5,6 +5,7 @@ Functions of the loaded models and a request message; no sockets. A refusal is a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ Models = Mapping[str, Servable]
 
 DEFAULT_SIGNATURE = "serving_default"
 AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
+# What the Python session puts before the graph's own words, with a stack for each node that they name.
+_ADDED_BY_PYTHON = re.compile(r"\AGraph execution error:\n\n(?:Detected at node .*?\nNode: '[^'\n]*'\n)*", re.DOTALL)
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -68,9 +71,7 @@ def predict(models: Models, request: Any) -> Any:
     try:
         values = signature.run(*feeds)
     except tf.errors.OpError as problem:
-        raise Refusal(
-            _CODES.get(problem.error_code, grpc.StatusCode.INTERNAL), problem.message.removeprefix("Graph execution error:\n\n")
-        ) from problem
+        raise Refusal(_CODES.get(problem.error_code, grpc.StatusCode.INTERNAL), _ADDED_BY_PYTHON.sub("", problem.message)) from problem
     response = predict_pb2.PredictResponse()
     spec = response.model_spec
     spec.name, spec.version.value, spec.signature_name = servable.name, servable.version, key

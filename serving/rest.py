@@ -25,10 +25,12 @@ _HTTP = {
     grpc.StatusCode.NOT_FOUND: HTTPStatus.NOT_FOUND,
 }
 _SECONDS_PER_REQUEST = 30
+_DISCARDED_BYTES = 2**24
 
 
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # connections that come at once and are not yet accepted; Python's 5 makes the sixth wait for seconds
     allow_reuse_port = False
 
     def __init__(self, address: tuple[str, int], models: Models) -> None:
@@ -62,11 +64,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Refuses what this server does not have."""
-        self.close_connection = True  # the body is not read
+        self._discard_body()
+        self.close_connection = True
         if _VERB_PATH.fullmatch(self.path):
             self._json(HTTPStatus.NOT_IMPLEMENTED, {"error": "The embedded server answers predictions on its gRPC port only"})
         else:
             self._malformed()
+
+    def _discard_body(self) -> None:
+        # Closing with a body unread resets the connection, and the client may never see the answer.
+        length = self.headers.get("Content-Length", "")
+        remaining = min(int(length), _DISCARDED_BYTES) if re.fullmatch("[0-9]{1,18}", length) else 0
+        while remaining > 0 and (part := self.rfile.read(min(remaining, 2**16))):
+            remaining -= len(part)
 
     def _malformed(self) -> None:
         if self.path.lower().startswith("/v1/"):
@@ -81,6 +91,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(code)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
 

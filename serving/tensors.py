@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 
@@ -24,6 +25,8 @@ _VALUE_FIELDS = {
     tf.bool: "bool_val",
 }
 
+_MEMORY = psutil.virtual_memory().total  # TensorFlow's allocator waits 10 seconds before it gives up on a tensor larger than that
+
 
 class MalformedTensorError(ValueError):
     """The TensorProto contradicts itself."""
@@ -38,9 +41,12 @@ def decode(proto: Any) -> npt.NDArray[Any]:
     try:
         dtype = tf.as_dtype(proto.dtype)
         content = proto.tensor_content
-        if content and dtype.is_numpy_compatible and dtype != tf.string:
-            sizes = [dim.size for dim in proto.tensor_shape.dim]
-            if min(sizes, default=0) >= 0 and math.prod(sizes) * dtype.size == len(content):
+        sizes = [dim.size for dim in proto.tensor_shape.dim]
+        if min(sizes, default=0) >= 0:
+            length = math.prod(sizes) * dtype.size
+            if length > _MEMORY:
+                raise MalformedTensorError(f"{length} bytes are more than this machine's memory")
+            if content and length == len(content) and dtype.is_numpy_compatible and dtype != tf.string:
                 return np.frombuffer(content, dtype.as_numpy_dtype).reshape(sizes)
         with tf.device("/CPU:0"):
             value = tf.io.parse_tensor(proto.SerializeToString(), dtype).numpy()
