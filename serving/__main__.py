@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -77,6 +78,9 @@ def serve(options: argparse.Namespace, flags: list[str], stop: threading.Event) 
     tf.get_logger().setLevel("ERROR")
     threads = {"session": options.tensorflow_session_parallelism, "grpc": options.grpc_max_threads}
     models = embedded.load(options.models, threads["session"])
+    # TensorFlow leaves some 300,000 objects that live on; walking over them would stop the first requests for a tenth of a second.
+    gc.collect()
+    gc.freeze()
     rest_port = None if options.rest_api_port < 0 else options.rest_api_port
     server = embedded.Server(models, options.host, options.port, rest_port, threads["grpc"])
     endpoint = server.start(lambda address, rest_address: embedded.describe(models, flags, threads, address, rest_address))
