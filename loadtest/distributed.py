@@ -171,15 +171,23 @@ class Distributed:
 
     def _finish(self, **_: Any) -> None:
         collector = self.collector
-        if collector is None or self.facts is None:
+        if collector is None:
             return
         if self.is_master:
             # With a time limit Locust tells workers to quit and gives them half a second; they are told to finish first.
             self.runner.send_message(_CLOSE)
             collector.wait(self.expected, self._is_gone)
         self.collector = None
+        try:
+            self._leave_run(collector)
+        except LoadError as problem:
+            print(f"score: {problem}", file=sys.stderr, flush=True)
+            self.environment.process_exit_code = 2
+
+    def _leave_run(self, collector: Collector) -> None:
         record = manifest.training_record(self._path("artifacts") / "models", collector.target)
         entry = collector.entry(record["test_accuracy"] if record else None)
+        assert self.facts is not None  # noqa: S101 - for the type checker; there is no collector without them
         folder = finish_run(
             collector.writer,
             self.facts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -37,6 +38,7 @@ class RunWriter:
             raise LoadError(f"--label is {label!r}: use up to 60 letters, digits, dots, dashes and underscores")
         self.out, self.label, self.started_at = out, label, now()
         self._used = False
+        self._trouble: OSError | None = None
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         try:
             out.mkdir(parents=True, exist_ok=True)
@@ -60,33 +62,54 @@ class RunWriter:
             number += 1
 
     def add(self, rows: Rows, worker: int) -> None:
-        """Keeps samples of one worker, on disk, so that a long run doesn't fill the memory."""
+        """Keeps samples of one worker, on disk, so that a long run doesn't fill the memory.
+
+        Called between requests, so a disk that can't take them is remembered for `finish` to say, not raised.
+        """
         self._used = True
+        if self._trouble is not None:
+            return
         rows["worker"] = worker
-        self._spool.write(rows.tobytes())
+        try:
+            self._spool.write(rows.tobytes())
+            self._spool.flush()
+        except OSError as problem:
+            self._trouble = problem
 
     def rows(self, cell: int) -> Rows:
         """All samples of a cell so far."""
-        self._spool.flush()
         everything = self._mapped()
         return np.array(everything[everything["cell"] == cell])
 
     def _mapped(self) -> Rows:
         path = self.folder / "samples.raw"
-        return np.memmap(path, DTYPE, "r") if path.stat().st_size else np.empty(0, DTYPE)
+        whole = path.stat().st_size // DTYPE.itemsize  # a full disk may have cut the last row
+        return np.memmap(path, DTYPE, "r", shape=(whole,)) if whole else np.empty(0, DTYPE)
 
     def finish(self, run: dict[str, Any]) -> Path:
-        """Writes samples, manifest and table, renames the folder and points `latest` at it; returns the folder."""
+        """Writes samples, manifest and table, renames the folder and points `latest` at it; returns the folder.
+
+        Raises LoadError if the disk can't take it all; the samples so far then stay in the temporary folder.
+        """
         self._used = True
-        self._spool.close()
-        samples.write(self.folder / "samples.parquet", self._groups())
-        (self.folder / "samples.raw").unlink()
-        head = {"schema": SCHEMA, "id": self.id, "label": self.label, "started_at": self.started_at, "finished_at": now()}
-        write_json(self.folder / "run.json", {**head, **run})
-        write_csv(self.folder / "summary.csv", run["cells"])
-        target = self.out / self.id
-        self.folder.rename(target)
-        _point(self.out / "latest", self.id)
+        try:
+            if self._trouble is not None:
+                raise self._trouble
+            self._spool.close()
+            samples.write(self.folder / "samples.parquet", self._groups())
+            head = {"schema": SCHEMA, "id": self.id, "label": self.label, "started_at": self.started_at, "finished_at": now()}
+            write_json(self.folder / "run.json", {**head, **run})
+            write_csv(self.folder / "summary.csv", run["cells"])
+            (self.folder / "samples.raw").unlink()
+            target = self.out / self.id
+            self.folder.rename(target)
+            _point(self.out / "latest", self.id)
+        except OSError as problem:
+            with contextlib.suppress(OSError):
+                self._spool.close()
+            raise LoadError(
+                f"can't write the run: {problem.strerror or problem}; what was measured so far is in {self.folder}"
+            ) from problem
         return target
 
     def _groups(self) -> Iterator[Rows]:

@@ -114,3 +114,20 @@ def test_a_place_that_can_not_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LoadError, match="can't write runs"):
         RunWriter(tmp_path / "file", "x")
+
+
+def test_a_disk_that_fills_up_is_one_error_and_the_samples_so_far_stay(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path, "full")
+    writer.add(_rows(1000), worker=0)
+    kept = (writer.folder / "samples.raw").stat().st_size
+    spool = writer._spool.name
+    writer._spool.close()
+    with Path("/dev/full").open("wb") as full:  # every write to it fails as on a full disk
+        writer._spool = full
+        writer.add(_rows(1000), worker=0)
+        writer.add(_rows(1000), worker=0)
+        with pytest.raises(LoadError, match=r"No space left on device; what was measured so far is in .*\.partial"):
+            _finish(writer)
+    assert Path(spool).stat().st_size == kept
+    assert len(writer.rows(0)) == 1000
+    assert not (tmp_path / "latest").exists()
