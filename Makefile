@@ -80,7 +80,7 @@ compare: $(installed) ## compare two runs (BASE=… NEW=…)
 test: $(installed) ## run all tests
 	$(python) -m pytest
 
-test-fast: $(installed) ## run the tests that take no more than a few seconds each
+test-fast: $(installed) ## run the tests that need no long run, server process or browser
 	$(python) -m pytest -m 'not slow'
 
 lint: $(installed) ## check style and types

@@ -90,13 +90,23 @@ def test_documented_options_exist() -> None:
         for line in re.findall(rf"^(?:\.venv/bin/)?python -m {module} (.*)$", text, re.MULTILINE):
             for option in re.findall(r"--[a-z][a-z_-]*", line.split("#")[0]):
                 assert option in known, f"{module} {option}"
-    locust = Path(sys.executable).with_name("locust")
-    help_text = subprocess.run(
-        [locust, "-f", "loadtest/score.py", "--help"], cwd=PROJECT, capture_output=True, text=True, check=True
-    ).stdout
+    locust = [Path(sys.executable).with_name("locust"), "-f", "loadtest/score.py"]
+    theirs = subprocess.run([*locust, "--help"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    known = theirs + _locustfile_help()
     for line in re.findall(r"^(?:\.venv/bin/)?locust (.*)$", text, re.MULTILINE):
         for option in re.findall(r"(?<!\S)-{1,2}[a-z][a-z-]*", line.split("#")[0]):
-            assert option in help_text, option
+            assert option in known, option
+
+
+def _locustfile_help() -> str:
+    # In a process of its own: importing Locust changes the sockets of the process that does.
+    show = "import argparse; from loadtest.score import add_arguments as add; p = argparse.ArgumentParser(); add(p); print(p.format_help())"
+    return subprocess.run([sys.executable, "-c", show], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_locustfiles_options_are_those_of_the_documented_table() -> None:
+    documented = re.findall(r"^\| `(--[a-z-]+)` \|", (PROJECT / "README.md").read_text(), re.MULTILINE)
+    assert sorted(documented) == sorted(set(re.findall(r"^  (--[a-z-]+)", _locustfile_help(), re.MULTILINE)))
 
 
 def test_the_project_names_no_path_of_a_machine() -> None:

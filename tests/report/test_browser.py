@@ -12,6 +12,8 @@ import pytest
 from tests.report import recorded
 from tests.report.conftest import page_of
 
+pytestmark = pytest.mark.slow  # a browser
+
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory, page: str) -> Path:

@@ -35,6 +35,9 @@ from tests.serving.building import PREDICT, WARMUP, X, add_warm_up, call, connec
 START_S = 120
 
 
+pytestmark = pytest.mark.slow  # every test starts a server
+
+
 @dataclass
 class Running:
     """A `python -m serving` that was started on free ports, and what it has said so far."""
@@ -328,7 +331,6 @@ def test_help_names_every_flag_with_its_default() -> None:
 # End
 
 
-@pytest.mark.slow
 def test_told_to_stop_it_answers_every_request_that_runs(artifacts: Path, start: Start) -> None:
     running = start(artifacts / "models", "--grace=60")
     endpoint = running.ready()
@@ -351,7 +353,6 @@ def test_told_to_stop_it_answers_every_request_that_runs(artifacts: Path, start:
     assert not accepts(int(port_of(endpoint.rest_address)))
 
 
-@pytest.mark.slow
 def test_requests_that_outlast_the_grace_end_with_a_code_and_the_server_with_0(artifacts: Path, start: Start) -> None:
     running = start(artifacts / "models", "--grace=0.2")
     endpoint = running.ready()
@@ -397,7 +398,6 @@ def test_told_to_stop_while_it_loads_it_ends_and_leaves_nothing(tiny: Path, star
     assert not running.ready_file.exists()
 
 
-@pytest.mark.slow
 def test_it_ends_with_the_process_that_started_it_however_that_ends(tiny: Path, tmp_path: Path) -> None:
     program = (
         "import pathlib, sys, time; from serving.launch import embedded_server\n"
@@ -443,7 +443,6 @@ def test_the_launcher_gives_up_a_server_that_does_not_get_ready_and_ends_it(tiny
     assert not [child for child in psutil.Process().children() if f"--models={tiny}" in child.cmdline()]
 
 
-@pytest.mark.slow
 def test_a_client_that_pings_every_five_seconds_keeps_its_connection(server: Endpoint) -> None:
     # grpc's own servers close a connection with "too_many_pings" at the fourth ping of a client that asks nothing.
     pings = [("grpc.keepalive_time_ms", 5000), ("grpc.keepalive_permit_without_calls", 1), ("grpc.http2.max_pings_without_data", 0)]
