@@ -14,10 +14,9 @@ import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
-import gevent  # noqa: E402
-
 from loadtest.cells import Settings, plan  # noqa: E402
 from loadtest.errors import LoadError  # noqa: E402
+from loadtest.signals import interrupt_main_greenlet  # noqa: E402
 from serving.errors import ServingError  # noqa: E402
 from train.errors import TrainError  # noqa: E402
 
@@ -54,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command line and returns the exit status: 0 all well, 1 failures or cells missing, 2 not measured at all."""
     logging.basicConfig(level=logging.WARNING, format="loadtest: %(message)s")
     options = arguments().parse_args(argv)
-    _interrupt_by_signals()
+    interrupt_main_greenlet(signal.SIGINT, signal.SIGTERM)
     try:
         return run(options)
     except (LoadError, ServingError, TrainError) as problem:
@@ -63,16 +62,6 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("loadtest: interrupted before anything was measured; no run folder is left", file=sys.stderr)
         return 130
-
-
-def _interrupt_by_signals() -> None:
-    """Makes SIGINT and SIGTERM raise KeyboardInterrupt where the main greenlet waits.
-
-    Python would raise it in whichever greenlet runs, and Locust's take it for their own: the run would go on.
-    """
-    main_greenlet = gevent.getcurrent()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        gevent.signal_handler(number, lambda: gevent.kill(main_greenlet, KeyboardInterrupt))
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ processes or on several machines. Locust's own options all work; `--host` is the
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Any
 
@@ -13,6 +14,7 @@ from locust import events
 
 from loadtest.distributed import Distributed
 from loadtest.errors import LoadError
+from loadtest.signals import interrupt_main_greenlet
 from loadtest.user import ScoringUser
 
 
@@ -41,6 +43,7 @@ def add_arguments(parser: Any) -> None:
 @events.init.add_listener
 def set_up(environment: Any, **_: Any) -> None:
     """Hangs the benchmark onto Locust's events, in every process; wrong options end it here."""
+    interrupt_main_greenlet(signal.SIGINT)  # Locust sees to SIGTERM itself
     try:
         Distributed(environment, Scorer.host).attach()
     except LoadError as problem:

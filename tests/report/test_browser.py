@@ -96,6 +96,7 @@ def test_a_plot_gives_its_data_as_a_table_and_as_csv(browser: Any, file: Path, t
         details = tab.locator('[data-table="throughput"]')
         details.locator("summary").click()
         rows = details.locator("tbody tr")
+        rows.nth(15).wait_for()
         assert rows.count() == 16
         assert details.locator("thead").inner_text().split("\t")[0] == "series"
         with tab.expect_download() as waiting:
